@@ -19,7 +19,6 @@ from seamark.model.results.load_record import SearchOutcome
 from seamark.model.results.times import BoundedDistribution
 from seamark.model.results.trial_metrics import ObjectiveResult
 from seamark.model.scenario import Comparing
-from seamark.report.comparison import effect_text
 from seamark.stats.compare import compare_family, rank_sum_p
 from seamark.stats.range import Range
 
@@ -403,17 +402,3 @@ def test_what_cannot_be_compared_says_what_to_write():
     figures = [replace(each, figures={**each.figures, "quality.kept": Range.exact(1.0)}) for each in loads[0]]
     with pytest.raises(UserError, match=r"slos: kept >= 0"):
         metric_of("kept", figures, {})
-
-
-@pytest.mark.covers("A1")
-def test_a_bootstrap_interval_stands_beside_the_exact_one_where_it_is_asked_for() -> None:
-    asked = Comparing(metrics=("throughput",), bootstrap=True)
-    found = one(trials("a", LOW), trials("b", HIGH), comparing=asked)
-    assert found.bootstrap is not None
-    assert found.bootstrap.value == pytest.approx(1.1)
-    assert found.bootstrap.low is not None
-    assert 108 / 98 >= found.bootstrap.low > 1.09
-    assert "; bootstrap 1." in effect_text(found)
-    assert replace(found, bootstrap=None) == one(trials("a", LOW), trials("b", HIGH))
-    ranges = [replace(trial, figures={PATH: Range(low=90.0, high=120.0)}) for trial in trials("b", HIGH)]
-    assert one(trials("a", LOW), ranges, comparing=asked).bootstrap is None

@@ -67,17 +67,5 @@ def test_counts_over_other_times_are_no_shares(tmp_path: Path) -> None:
     assert [replica.share for replica in found.by_replica.values()] == [None, None]
 
 
-@pytest.mark.covers("D8")
-def test_shares_and_imbalance_are_those_of_each_pool(tmp_path: Path) -> None:
-    found = figures(tmp_path, {"prefill-1": (8,), "decode-1": (3,), "decode-2": (5,)})
-    assert found is not None
-    assert [(name, replica.share) for name, replica in found.by_replica.items()] == [
-        ("decode-1", pytest.approx(3 / 8)),
-        ("decode-2", pytest.approx(5 / 8)),
-        ("prefill-1", pytest.approx(1)),
-    ]
-    assert found.imbalance == pytest.approx(5 / 4)
-
-
 def test_without_counters_there_are_no_replicas() -> None:
     assert replica_figures({}) is None

@@ -81,30 +81,7 @@ def test_untimed_stages_have_their_share_of_the_critical_path_and_a_blocked_stag
     write_events(folder, events, names=(f"fetch{UNTIMED}", f"left{UNTIMED}", "right", "join"))
     found = measured(folder)["stages"]
     assert found["hidden_ratio"] == pytest.approx(0.3), "what is left of the path is not hidden"
-    assert found["hidden_interval"] == pytest.approx([0.3, 0.3])
     assert found["by_stage"]["join"]["blocked_ms"]["p50"] == pytest.approx(0.5)
-
-
-@pytest.mark.covers("A7")
-@pytest.mark.parametrize("events_of_a_pass", [stages.EVENTS_OF_A_PASS, 7])
-def test_the_hidden_share_is_the_median_of_queries_with_its_order_statistic_interval(
-    folder, monkeypatch, events_of_a_pass: int
-) -> None:
-    """Of 100 values the interval of the median is from the 40th to the 61st (David and Nagaraja, 7.1). The shares are
-    skewed: that of all time is 0.30, the median 0.225."""
-    monkeypatch.setattr(stages, "EVENTS_OF_A_PASS", events_of_a_pass)
-    share = [0.9 * (((37 * query) % 100 + 1) / 100) ** 2 for query in range(100)]
-    events = [
-        (query, stage, EventKind.RUN, 10.0 * query + begin, 10.0 * query + end)
-        for query in range(100)
-        for stage, begin, end in ((FETCH, 0, 10 * share[query]), (JOIN, 10 * share[query], 10))
-    ]
-    write_events(folder, events, names=(f"fetch{UNTIMED}", "left", "right", "join"))
-    found = measured(folder, 100)["stages"]
-    assert found["hidden_ratio"] == pytest.approx(0.9 * 0.5**2, abs=1e-6)
-    assert found["hidden_interval"] == pytest.approx([0.9 * 0.4**2, 0.9 * 0.61**2], abs=1e-6)
-    few = measured(folder, 19)["stages"]
-    assert (few["requests"], few["hidden_ratio"], few["hidden_interval"]) == (19, None, None)
 
 
 @pytest.mark.covers("A9")

@@ -265,21 +265,3 @@ def test_a_queue_near_its_capacity_is_not_measured_better_than_it_is(folder):
         means.append(measured(folder, rows, {"pattern": "poisson", **settings}, ())["latency_ms"]["mean"] / 1e3)
     theory = mean_s(utilisation=0.9, rate_rps=900.0)
     assert abs(np.mean(means) - theory) <= t.ppf(0.995, 9) * np.std(means, ddof=1) / math.sqrt(10)
-
-
-@pytest.mark.covers("A1")
-def test_a_party_has_figures_over_its_whole_run_beside_those_of_the_common_window(folder):
-    """A request a second from 2 s on: 10 ms each in the common window from 12 to 32 s, 100 ms before and after."""
-    due = np.arange(2.0, 42.0)
-    shared = (due >= 12) & (due < 32)
-    last = due + np.where(shared, 0.01, 0.1)
-    write_samples(folder.samples, samples_of(due, None, last, units=3))
-    trial = a_trial({"pattern": "constant", "rate_rps": 1.0, "duration_s": 42.0})
-    document = metrics_of(trial, a_load(window_s=[12.0, 32.0]), folder, scenario="s")
-    whole = document["whole_run"]
-    assert (document["counts"]["requests"], document["latency_ms"]["p50"]) == (20, pytest.approx(10))
-    assert (whole["start_s"], whole["end_s"]) == (pytest.approx(2), pytest.approx(41.1))
-    assert (whole["requests"], whole["ok"], whole["failed"]) == (40, 40, 0)
-    assert whole["throughput"] == pytest.approx(120 / 39.1)
-    assert whole["latency_ms"]["mean"] == pytest.approx(55)
-    assert "whole_run" not in metrics_of(trial, a_load(), folder, scenario="s")

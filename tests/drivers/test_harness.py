@@ -21,8 +21,8 @@ from shipped import ROOT as REPOSITORY
 from shipped import SERVICES
 
 from seamark.config.read import read_scenario, read_site
-from seamark.drivers.harness.guidellm import GuideLlm
-from seamark.drivers.harness.tool import CALL, NATIVE, PROMPTS, NativeRequest, failure_of, record, started_s
+from seamark.drivers.harness.guidellm import PROMPTS, GuideLlm
+from seamark.drivers.harness.tool import CALL, NATIVE, NativeRequest, failure_of, record, started_s
 from seamark.drivers.harness.vllm_bench import VllmBench
 from seamark.drivers.openai.prompts import WORDS
 from seamark.errors import UserError
@@ -137,7 +137,6 @@ def test_results_of_guidellm_are_requests_without_those_that_were_never_sent(tmp
         ("ReadTimeout('')", Failure.TIMEOUT, 0),
         ("cancelled", Failure.CANCELLED, 0),
         ("Never received a valid chunk to calculate TTFT.", Failure.EMPTY_REPLY, 0),
-        ("InvalidInferenceResultError: InvalidInferenceResultError('Invalid')", Failure.EMPTY_REPLY, 0),
         ("", Failure.DRIVER, 0),
     ],
 )
@@ -269,14 +268,14 @@ sys.exit(3)
 """
 
 
-def run(folder: Path, program: str, tool: str = "vllm_bench", **settings: Value) -> MeasuredLoad:
-    """Run a load of a program that stands for `vllm`, or for the program of another tool."""
-    path = folder / "env" / "bin" / ("vllm" if tool == "vllm_bench" else tool)
+def run(folder: Path, program: str, **settings: Value) -> MeasuredLoad:
+    """Run a load of a program that stands for `vllm`."""
+    path = folder / "env" / "bin" / "vllm"
     path.parent.mkdir(parents=True)
     path.write_text(program)
     path.chmod(0o755)
     job = LoadJob(
-        driver=HARNESSES[tool].driver,
+        driver=HARNESSES["vllm_bench"].driver,
         workers="threads",
         settings={**LOAD, ROOT: str(folder / "env"), "limit_s": 20.0, "model": "/m", **settings},
         seed=1,
@@ -330,10 +329,9 @@ def test_a_tool_without_a_request_is_a_recorded_failure(tmp_path: Path, program:
 @pytest.mark.serial
 @pytest.mark.sweep
 @pytest.mark.covers("D8", "D9")
-@pytest.mark.parametrize("name", ["vllm_bench", "aiperf"])
-def test_a_tool_finds_the_times_and_the_rate_of_a_known_server_that_we_find(name: str, tmp_path: Path):
+def test_vllm_bench_finds_the_times_and_the_rate_of_a_known_server_that_we_find(tmp_path: Path):
     settings = LOAD | {"pattern": "constant", "rate_rps": 5.0, "duration_s": 4.0, "prompt_form": "text"}
-    tool = {ROOT: str(environment(str(HARNESSES[name].environment))), "limit_s": 300.0}
+    tool = {ROOT: str(environment("vllm")), "limit_s": 300.0}
     with ephemeral_server("seamark.testservers.reference", "--ttft-ms=300") as port:
         job = LoadJob(
             driver="seamark.drivers.openai:OpenAi",
@@ -343,7 +341,7 @@ def test_a_tool_finds_the_times_and_the_rate_of_a_known_server_that_we_find(name
             data=tmp_path,
             ports={"main": port},
         )
-        theirs = replace(job, driver=HARNESSES[name].driver, kind="program", settings=settings | tool)
+        theirs = replace(job, driver=HARNESSES["vllm_bench"].driver, kind="program", settings=settings | tool)
         done = [measure(job, tmp_path / "ours"), measure(replace(theirs, workers="threads"), tmp_path / "theirs")]
     figures = []
     for load in done:
@@ -385,7 +383,6 @@ def read(folder: Path, tool: str, pattern: str = "poisson", more: str = "") -> S
         ("vllm_bench", "poisson", "  prompt_len_shape: uniform\n", 7, "workload.prompt_len_shape", "not_a_choice"),
         ("vllm_bench", "poisson", "  caches: [keep, warm]\n", 7, "workload.caches[1]", "not_a_choice"),
         ("vllm_bench", "poisson", "  warmup_s: auto\n", 7, "workload.warmup_s", "invalid"),
-        ("aiperf", "poisson", "", 6, "workload.pattern", "not_a_choice"),
         ("vllm_bench", "poisson", "  shards: 2\n", 7, "workload.shards", "not_a_choice"),
     ],
     ids=str,

@@ -254,30 +254,6 @@ def test_a_stage_that_keeps_failing_fails_its_pipeline_and_no_other(study: Study
 
 
 @pytest.mark.sweep
-@pytest.mark.covers("A1", "A5")
-def test_a_stage_that_hangs_ends_its_pipeline_as_a_timeout_and_the_other_keeps_its_figures(
-    study: StudyFolder,
-) -> None:
-    write(study, good="{pause_s: 0.05}", bad="{pause_s: 3600}")
-    parts = {name: {"service": "pipeline", "graph": "own.yml", "pipeline": name} for name in ("good", "bad")}
-    parts["bad"]["timeout_s"] = 2
-    path = study.root / "config/scenarios/hang.yaml"
-    path.write_text(json.dumps({"scenario": "hang", "repetitions": 1, "workload": {"parties": parts}}))
-    began_s = time.monotonic()
-    study.bench("submit", "-c", "hang", code=1)
-    assert time.monotonic() - began_s < 120, "the stage sleeps for an hour"
-    folders = parties(study, "hang")
-    failed, good = (json.loads((folders[name] / "load.json").read_text()) for name in ("bad", "good"))
-    assert failed["category"] == "timeout"
-    assert "Data loader" in failed["reason"]
-    assert (good["status"], good["rows"]) == ("ok", 5)
-    metrics = json.loads((folders["good"] / "metrics.json").read_text())
-    assert (metrics["status"], metrics["whole_run"]["ok"]) == ("ok", 5)
-    assert metrics["stages"]["by_stage"]["data_loader"]["run_ms"]["mean"] >= 50
-    assert not any(psutil.pid_exists(int((study.root / f"pid-{name}").read_text())) for name in folders)
-
-
-@pytest.mark.sweep
 @pytest.mark.covers("A3")
 def test_after_kill_9_of_one_pipeline_nothing_of_it_is_left_the_other_ends_and_retry_completes(
     study: StudyFolder,

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 from two_groups import compare
 
-from seamark.stats.bootstrap import ratio_of_medians
 from seamark.stats.compare import compare_family, holm, rank_sum_p, reachable_p, signed_rank_p
 from seamark.stats.ranks import paired_interval, rank_sum_ways, signed_rank_ways, unpaired_interval
 
@@ -272,24 +271,3 @@ def test_many_equal_values_make_false_verdicts_rarer():
     rng, draws = np.random.default_rng(1), 600
     false = sum(rank_sum_p(*rng.integers(0, 4, (2, 6)).astype(float)) <= 0.05 for _ in range(draws))
     assert 0.005 <= false / draws <= 0.035
-
-
-@pytest.mark.covers("A1")
-def test_a_bootstrap_interval_is_that_of_the_resampled_medians_and_of_pairs_where_there_are_some() -> None:
-    """The median of 9 resampled values is at most the i-th smallest with P(Bin(9, i / 9) >= 5): 2.5 % lie at the
-    second, 97.5 % at the eighth."""
-    assert [stats.binom.sf(4, 9, i / 9) > 0.025 for i in (1, 2)] == [False, True]
-    base = {block: 10.0 + block for block in range(9)}
-    level = ratio_of_medians(dict.fromkeys(range(9), 10.0), {block: 10.0 * block for block in range(1, 10)})
-    assert level is not None
-    assert (level.estimate, level.low, level.high) == (5, 2, 8)
-    doubled = {block: 2 * value for block, value in base.items()}
-    paired = ratio_of_medians(base, doubled)
-    assert paired is not None
-    assert (paired.low, paired.high) == (2, 2)
-    apart = ratio_of_medians(base, {f"other {block}": value for block, value in doubled.items()})
-    assert apart is not None
-    assert apart.low < 1.9
-    assert apart.high > 2.1
-    assert ratio_of_medians({1: 1.0}, {1: 2.0}) is None
-    assert ratio_of_medians({1: 1.0, 2: 0.0}, {1: 2.0, 2: 2.0}) is None

@@ -245,10 +245,6 @@ def test_a_wrong_option_is_said_and_nothing_starts(arguments: list[str], says: s
     assert says in capsys.readouterr().err
 
 
-OF_POOLS = {"transfer_ms", "tensor_parallel", "engine_id"}
-"""Options of the recipe prefill_decode: of a server alone they have no meaning."""
-
-
 @pytest.mark.covers("E-SVR05")
 def test_the_recipe_states_every_option_of_the_server_with_its_own_default() -> None:
     recipe = SERVICES["known"]
@@ -258,5 +254,5 @@ def test_the_recipe_states_every_option_of_the_server_with_its_own_default() -> 
     options = parser()
     told, untold = vars(options.parse_args(given)), vars(options.parse_args(["--host=h", "--port=1"]))
     assert told == untold
-    assert set(untold) - {"host", "port"} - OF_POOLS == set(defaults)
+    assert set(untold) - {"host", "port"} == set(defaults)
     assert all(f"--{name.replace('_', '-')}={{settings[{name}]}}" in recipe.server.command for name in defaults)

@@ -68,7 +68,6 @@ def contexts(root: Path, **workload: Any) -> list[DeploymentContext]:
 
 def test_a_server_that_names_the_copies_of_a_part_is_their_gateway() -> None:
     assert [part.name for part in replicas_of(SERVICES["inference_pool"].server)] == ["replica"]
-    assert [part.name for part in replicas_of(SERVICES["prefill_decode"].server)] == ["prefill", "decode"]
     for name in ("known", "vllm", "milvus", "fileio"):
         assert replicas_of(SERVICES[name].server) == ()
 

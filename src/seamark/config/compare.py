@@ -37,9 +37,9 @@ def comparing_of(
     if whole and "baseline" in item.value:
         given["baseline"] = _baseline(item.value["baseline"], factors, mistakes)
     lists = {"metrics": metrics, "family": (*factors, *metrics), "costs": metrics}
-    for key in ("metrics", "family", "margin", "quality_margin", "costs", "bootstrap", "carry_over"):
+    for key in ("metrics", "family", "margin", "quality_margin", "costs", "carry_over"):
         if key in item.value and key not in lists:
-            kind = bool if key in ("bootstrap", "carry_over") else float
+            kind = bool if key == "carry_over" else float
             given[key] = decode(item.value[key], kind, mistakes, limits=limits_of(Comparing)[key])
         elif key in item.value and whole:
             noun = "factor or metric" if key == "family" else "metric"

@@ -416,7 +416,6 @@ def _comparing() -> Schema:
         "baseline": {"type": "object"},
         "margin": PLAIN[float],
         "quality_margin": PLAIN[float],
-        "bootstrap": PLAIN[bool],
         "carry_over": PLAIN[bool],
     }
     defaults = {"margin": Comparing.margin}

@@ -40,11 +40,6 @@ _READ_BY_ALL: Mapping[str, tuple[Value, ...] | None] = {
     "ignore_eos": (True,),
     "prompt_form": (None, "text"),
 }
-_READ_FROM_A_FILE: Mapping[str, tuple[Value, ...] | None] = {
-    **dict.fromkeys(("prompt_len_shape", "prompt_len_spread", "prefix_groups"), ANY),
-    **dict.fromkeys(("gen_tokens_shape", "gen_tokens_spread"), ANY),
-}
-"""By tools that send prompts which Seamark draws."""
 HARNESSES: Mapping[str, Harness] = {
     "vllm_bench": Harness(
         environment="vllm",
@@ -60,13 +55,12 @@ HARNESSES: Mapping[str, Harness] = {
         environment="guidellm",
         licence="Apache-2.0",
         driver="seamark.drivers.harness.guidellm:GuideLlm",
-        reads={**_READ_BY_ALL, **_READ_FROM_A_FILE, "pattern": ("closed", "constant", "poisson")},
-    ),
-    "aiperf": Harness(
-        environment="aiperf",
-        licence="Apache-2.0",
-        driver="seamark.drivers.harness.aiperf:AiPerf",
-        reads={**_READ_BY_ALL, **_READ_FROM_A_FILE, "pattern": ("closed", "constant")},
+        reads={
+            **_READ_BY_ALL,
+            "pattern": ("closed", "constant", "poisson"),
+            **dict.fromkeys(("prompt_len_shape", "prompt_len_spread", "prefix_groups"), ANY),
+            **dict.fromkeys(("gen_tokens_shape", "gen_tokens_spread"), ANY),
+        },
     ),
     "fio": Harness(
         environment=None,

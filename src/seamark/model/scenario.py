@@ -192,11 +192,6 @@ class Comparing:
     costs: tuple[str, ...] = limited(
         (), optional=True, help="Metrics that quality is held against: ttft_ms.p50, energy.per_request_j."
     )
-    bootstrap: bool = limited(
-        False,
-        optional=True,
-        help="Whether the ratio of the medians is given too, with the interval of 10,000 resamples (95 %).",
-    )
     carry_over: bool = limited(
         False,
         optional=True,

@@ -78,10 +78,7 @@ def effect_text(compared: Compared) -> str:
     confidence = compared.confidence or 0.0
     at = f" at {in_percent(confidence)}" if confidence < CONFIDENCE else ""
     within = " within each result" if compared.unit_of_inference == "result" else ""
-    resampled = ""
-    if (drawn := compared.bootstrap) is not None and drawn.low is not None and drawn.high is not None:
-        resampled = f"; bootstrap {_times(drawn, drawn.low)} to {_times(drawn, drawn.high)}"
-    return f"{text} ({shown(effect.low)} to {shown(effect.high)}{at}{within}{resampled})"
+    return f"{text} ({shown(effect.low)} to {shown(effect.high)}{at}{within})"
 
 
 def _effect_of(compared: Compared) -> tuple[Effect | None, Callable[[float], str]]:

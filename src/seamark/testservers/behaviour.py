@@ -28,9 +28,7 @@ class Behaviour:
     The first token is due `ttft_ns` after the complete request was read, chunk k with tokens `gap_ns` times k later.
     With a queue, `ttft_ns` is the mean service time and the first token is due when the request leaves its server, of
     `queue_servers`; what follows occupies nothing. Each prompt token that the prefix cache, with room for
-    `cache_tokens`, does not have delays the first token by `prefill_ns` more, and occupies nothing either. A prompt
-    that the server of another `engine_id` has computed costs `transfer_ns` for each token instead, and no look into
-    the cache. `tensor_parallel` is told to the server that decodes; the times are those with it. A stall
+    `cache_tokens`, does not have delays the first token by `prefill_ns` more, and occupies nothing either. A stall
     holds every write that falls due from `stall_from_s` after the first request until `stall_for_s` later, and
     releases them together.
 
@@ -52,9 +50,6 @@ class Behaviour:
     gap_ns: int = 0
     prefill_ns: int = 0
     cache_tokens: int = 0
-    transfer_ns: int = 0
-    tensor_parallel: int = 1
-    engine_id: str = "known"
     chunks: int | None = None
     chunk_tokens: int = 1
     first_tokens: int | None = None

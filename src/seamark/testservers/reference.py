@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 import gc
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -17,9 +17,7 @@ from seamark.testservers.server import ReferenceServer
 Kind = TypeVar("Kind", bound=ReferenceServer)
 Number = TypeVar("Number", int, float)
 FLUSH_S = 1.0
-NS = {f"{name}_ms": f"{name}_ns" for name in ("ttft", "gap", "prefill", "transfer", "tail", "piece")}
-PARALLEL = ("ttft_ns", "gap_ns", "prefill_ns")
-"""Times of computing: tensor parallelism divides them."""
+NS = {f"{name}_ms": f"{name}_ns" for name in ("ttft", "gap", "prefill", "tail", "piece")}
 
 
 def whole(minimum: int) -> Callable[[str], int]:
@@ -89,9 +87,6 @@ def parser() -> argparse.ArgumentParser:
     add("--gap-ms", type=number, default=0.0, help="between the chunks")
     add("--prefill-ms", type=_or_none(number), default=0.0, help="for each prompt token that is not in the cache")
     add("--cache-tokens", type=_or_none(whole(0)), default=0, help="tokens that the prefix cache keeps; 0: none")
-    add("--transfer-ms", type=number, default=0.0, help="for each prompt token that another server has computed")
-    add("--tensor-parallel", type=whole(1), default=1, help="divides the times of computing: ttft, gap, prefill")
-    add("--engine-id", default="known", help="name of the server to one that decodes its prompts")
     add("--chunks", type=count, help="chunks with tokens in a reply; 0: what max_tokens asks for")
     add("--chunk-tokens", type=whole(1), default=1, help="tokens in a chunk")
     add("--first-tokens", type=count, help="tokens in the first chunk; 0: as in the others")
@@ -122,22 +117,15 @@ def parser() -> argparse.ArgumentParser:
     return options
 
 
-def behaviour_of(arguments: Mapping[str, Any]) -> Behaviour:
-    """Return what the options of the command line ask for."""
-    options_ns = {
-        NS.get(name, name): round(value * 1e6) if name in NS else value for name, value in arguments.items()
-    }
-    for name in PARALLEL:
-        options_ns[name] = round(options_ns[name] / options_ns["tensor_parallel"])
-    return Behaviour(**options_ns)
-
-
 def main(argv: list[str]) -> int:
     """Parse the command line and serve."""
     options = parser()
     arguments: dict[str, Any] = vars(options.parse_args(argv))
     host, port, truth = arguments.pop("host"), arguments.pop("port"), arguments.pop("truth")
-    behaviour = behaviour_of(arguments)
+    options_ns = {
+        NS.get(name, name): round(value * 1e6) if name in NS else value for name, value in arguments.items()
+    }
+    behaviour = Behaviour(**options_ns)
     if behaviour.queue != "none" and not behaviour.ttft_ns:
         options.error(f"--queue {behaviour.queue} needs --ttft-ms, its mean time of service")
     if behaviour.queue_servers > 1 and behaviour.queue == "none":

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from seamark.testservers.prefix_cache import BLOCK_TOKENS, chained
+from seamark.testservers.prefix_cache import chained
 
 MAX_HEAD_BYTES = 1 << 16
 
@@ -21,10 +21,6 @@ PATHS: Mapping[tuple[str, str], Endpoint] = {
 }
 PAGES = ("health", "models", "metrics", "reset")
 """Endpoints without faults and delays."""
-Transfer = Literal["none", "sends", "receives"]
-"""What becomes of the keys and values of a prompt: another server decodes with them, or has computed them."""
-REMOTE = ("remote_engine_id", "remote_host", "remote_port", "remote_block_ids")
-"""What a server that decodes is told about the one that has computed the prompt, as by vLLM's connector NIXL."""
 
 
 class InvalidRequestError(Exception):
@@ -51,7 +47,7 @@ class Head:
 class AnswerParameters:
     """Parameters that determine the answer. `choices` is the number of prompts times n; `usage` is requested in the
     last chunk (end) or in each. `blocks` name the blocks of each prompt beside its number of
-    tokens, where a prefix cache asks for them. `transfer` is that of the prompt."""
+    tokens, where a prefix cache asks for them."""
 
     endpoint: Endpoint
     stream: bool = False
@@ -60,7 +56,6 @@ class AnswerParameters:
     prompt_tokens: int = 0
     choices: int = 1
     blocks: tuple[tuple[tuple[int, ...], int], ...] = ()
-    transfer: Transfer = "none"
 
 
 def endpoint_of(method: str, path: str) -> Endpoint | None:
@@ -117,39 +112,15 @@ def read_ask(endpoint: Endpoint, body: bytes, *, blocks: bool = False) -> Answer
     if not isinstance(options, dict):
         raise InvalidRequestError(400, "stream_options is not an object")
     prompts = _prompts(document) if endpoint == "completions" else [_messages_tokens(document)]
-    prompt_tokens = sum(map(len, prompts))
     return AnswerParameters(
         endpoint=endpoint,
         stream=bool(document.get("stream")),
         usage=_usage(options),
         max_tokens=_count(document, "max_completion_tokens") or _count(document, "max_tokens"),
-        prompt_tokens=prompt_tokens,
+        prompt_tokens=sum(map(len, prompts)),
         choices=len(prompts) * (_count(document, "n") or 1),
         blocks=tuple((chained(prompt), len(prompt)) for prompt in prompts) if blocks else (),
-        transfer=_transfer(document.get("kv_transfer_params") or {}, prompt_tokens),
     )
-
-
-def blocks_of(prompt_tokens: int) -> int:
-    """Return the number of blocks that the keys and values of a prompt fill."""
-    return -(-prompt_tokens // BLOCK_TOKENS)
-
-
-def _transfer(given: Any, prompt_tokens: int) -> Transfer:
-    """Return what `kv_transfer_params` ask for. vLLM computes a prompt anew where they are wrong; here they are
-    refused, so that a router which hands over the wrong ones is noticed."""
-    if not isinstance(given, dict):
-        raise InvalidRequestError(400, "kv_transfer_params is not an object")
-    if given.get("do_remote_decode"):
-        return "sends"
-    if not given.get("do_remote_prefill"):
-        return "none"
-    if missing := [name for name in REMOTE if given.get(name) is None]:
-        raise InvalidRequestError(400, f"kv_transfer_params of a decode without {', '.join(missing)}")
-    blocks, needed = given["remote_block_ids"], blocks_of(prompt_tokens)
-    if not isinstance(blocks, list) or len(blocks) != needed:
-        raise InvalidRequestError(400, f"remote_block_ids is {blocks!r}: a prompt of {prompt_tokens} has {needed}")
-    return "receives"
 
 
 def _usage(options: Mapping[str, Any]) -> Literal["none", "end", "each"]:

@@ -67,7 +67,6 @@ class ReferenceServer:
         self._chunks = 0
         self._tokens = 0
         self._prompt_tokens = 0
-        self._received = 0
 
     def remember(self, data: bytes, head: Head, ask: AnswerParameters) -> None:
         """Cache a parsed request."""
@@ -90,10 +89,7 @@ class ReferenceServer:
             self._stall_until_ns = self._stall_from_ns + round(behaviour.stall_for_s * 1e9)
         script = self.script(ask, behaviour.fault(number) if self._has_faults else None, number)
         due_ns = read_ns + behaviour.ttft_ns if self._queue is None else self._queue.leaves_ns(read_ns)
-        if ask.transfer == "receives":
-            self._received += ask.prompt_tokens
-            due_ns += behaviour.transfer_ns * ask.prompt_tokens
-        elif behaviour.prefill_ns or self.cache is not None:
+        if behaviour.prefill_ns or self.cache is not None:
             due_ns += behaviour.prefill_ns * (ask.prompt_tokens - self._cached(ask))
         return number, script, due_ns
 
@@ -142,7 +138,6 @@ class ReferenceServer:
         late_s = {f'{{quantile="{share}"}}': "NaN" if ns is None else ns / 1e9 for share, ns in quantiles_ns.items()}
         late_s |= {"_sum": late.total_ns / 1e9, "_count": late.count}
         over = {f'{{outcome="{name}"}}': count for name, count in self._ended.items()}
-        received = "Prompt tokens that another server has computed."
         blocked = "Writes that the client was too slow to take at once."
         looked, there = (self.cache.queries, self.cache.hits) if self.cache else (0, 0)
         text = exposition(
@@ -150,7 +145,6 @@ class ReferenceServer:
             ("known_chunks_total", "counter", "Chunks with tokens written, of requests that are over.", self._chunks),
             ("known_tokens_total", "counter", "Tokens written, of requests that are over.", self._tokens),
             ("known_prompt_tokens_total", "counter", "Tokens of the prompts read.", self._prompt_tokens),
-            ("known_kv_received_tokens_total", "counter", received, self._received),
             ("known_prefix_cache_queries_total", "counter", "Prompt tokens that the cache was asked for.", looked),
             ("known_prefix_cache_hits_total", "counter", "Prompt tokens that it had.", there),
             ("known_writes_blocked_total", "counter", blocked, self.blocked),

@@ -6,15 +6,13 @@ from functools import lru_cache
 from typing import Any
 
 from seamark.testservers.behaviour import WRONG_TOKENS, Behaviour
-from seamark.testservers.request import AnswerParameters, blocks_of
+from seamark.testservers.request import AnswerParameters
 
 MODEL = "known"
 TOKEN = " tøken"
 """Text of one token; it has a two-byte character, so that a decoder can be tested with half of it."""
 PLAIN_BODY = b"the known answer\n"
 CREATED_S = 1_700_000_000
-NIXL_PORT = 5600
-"""Port of vLLM's side channel for NIXL. Nothing listens there: no keys and values are sent."""
 LAST_CHUNK = b"0\r\n\r\n"
 REASONS = {
     200: "OK",
@@ -137,15 +135,4 @@ def whole(ask: AnswerParameters, counts: Sequence[int], finish: str, behaviour: 
     if behaviour.usage != "never":
         tokens = (reasoning + answer) * ask.choices
         value["usage"] = usage_of(ask, tokens, reasoning * ask.choices, behaviour)
-    if ask.transfer == "sends" and finish == "length":  # vLLM keeps the blocks of no other reply
-        value["kv_transfer_params"] = {
-            "do_remote_prefill": True,
-            "do_remote_decode": False,
-            "remote_block_ids": list(range(blocks_of(ask.prompt_tokens))),
-            "remote_engine_id": behaviour.engine_id,
-            "remote_request_id": value["id"],
-            "remote_host": "127.0.0.1",
-            "remote_port": NIXL_PORT,
-            "tp_size": behaviour.tensor_parallel,
-        }
     return reply(200, compact(value), JSON)

@@ -1,14 +1,12 @@
-"""Retrieval: documents by BM25, or by vectors in FAISS or a Milvus server, and an index that takes documents in."""
+"""Retrieval: documents by BM25 or by vectors in FAISS, and an index that takes documents in."""
 
-import json
 import math
 import re
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import Any, ClassVar, Protocol
-from urllib.request import Request, urlopen
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,11 +14,7 @@ from seamark_pipelines.flow.stage import Stage
 from seamark_pipelines.model.query import Query
 
 DIMENSIONS = 4096
-"""Length of the vector of a text: TF-IDF of its words, hashed."""
-COLLECTION = "seamark_documents"
-INSERTED_ROWS = 100
-"""Vectors in one request to a server."""
-ANSWER_S = 60.0
+"""Length of the vector of a text in a FAISS index: TF-IDF of its words, hashed."""
 
 
 class Bm25:
@@ -46,63 +40,13 @@ class Bm25:
         return [int(number) for number in numbers[0]]
 
 
-class VectorIndex(Protocol):
-    """An index of vectors by their inner product, as FAISS has it."""
-
-    def add(self, vectors: np.ndarray) -> object:
-        """Add vectors (n, DIMENSIONS), numbered in this order."""
-
-    def search(self, vectors: np.ndarray, most: int) -> tuple[object, Sequence[Sequence[int]]]:
-        """Return distances, and the numbers of the nearest vectors of each, best first."""
-
-
-class Milvus:
-    """A collection of a Milvus server, by its REST API (v2); one of that name is dropped first."""
-
-    def __init__(self, base: str) -> None:
-        self._base = base.rstrip("/")
-        self._rows = 0
-        if self._ask("collections/has")["has"]:
-            self._ask("collections/drop")
-        self._ask("collections/create", dimension=DIMENSIONS, metricType="IP", params={"consistencyLevel": "Strong"})
-
-    def add(self, vectors: np.ndarray) -> None:
-        """Insert vectors."""
-        for start in range(0, len(vectors), INSERTED_ROWS):
-            part = vectors[start : start + INSERTED_ROWS]
-            rows = [{"id": self._rows + at, "vector": row.tolist()} for at, row in enumerate(part)]
-            self._ask("entities/insert", data=rows)
-            self._rows += len(part)
-
-    def search(self, vectors: np.ndarray, most: int) -> tuple[object, list[list[int]]]:
-        """Return nothing, and the numbers of the vectors nearest to the only one asked."""
-        found = self._ask(
-            "entities/search", data=vectors.tolist(), annsField="vector", limit=most, outputFields=["id"]
-        )
-        return None, [[int(row["id"]) for row in found]]
-
-    def _ask(self, what: str, **body: object) -> Any:
-        request = Request(
-            f"{self._base}/v2/vectordb/{what}",
-            json.dumps({"collectionName": COLLECTION, **body}).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with urlopen(request, timeout=ANSWER_S) as reply:
-            answer = json.load(reply)
-        if answer.get("code"):
-            raise ValueError(f"Milvus refused {what}: {answer.get('message')}")
-        return answer.get("data")
-
-
 class Vectors:
-    """An index of TF-IDF vectors, by default in FAISS; the weights of words are those of the first texts."""
+    """A FAISS index of TF-IDF vectors; the weights of words are those of the first texts."""
 
-    def __init__(self, index: VectorIndex | None = None) -> None:
-        if index is None:
-            import faiss
+    def __init__(self) -> None:
+        import faiss
 
-            index = faiss.IndexFlatIP(DIMENSIONS)
-        self._index = index
+        self._index = faiss.IndexFlatIP(DIMENSIONS)
         self._weights: np.ndarray | None = None
 
     def add(self, texts: Sequence[str]) -> None:
@@ -144,28 +88,14 @@ def passages_of(context: Any) -> list[str]:
     return [f"{title}\n{''.join(sentences)}".strip() for title, sentences in pairs]
 
 
-INDEXES = ("bm25", "faiss", "milvus")
-
-
-def index_of(config: Mapping[str, Any], otherwise: str) -> Bm25 | Vectors:
-    """Return the index, empty, that a stage's configuration names. Raises ValueError for one that cannot be."""
-    kind = config.get("index", otherwise)
-    if kind not in INDEXES:
-        raise ValueError(f"the index '{kind}' is none of {', '.join(INDEXES)}")
-    if kind != "milvus":
-        return Bm25() if kind == "bm25" else Vectors()
-    base = (config.get("server") or {}).get("api_base")
-    if not base:
-        raise ValueError("the index 'milvus' needs `server: {api_base: http://HOST:PORT}`")
-    return Vectors(Milvus(str(base)))
+INDEXES: Mapping[str, type[Bm25] | type[Vectors]] = {"bm25": Bm25, "faiss": Vectors}
 
 
 class Retriever(Stage):
     """Finds the `top_k` documents that are nearest to the question in `data`, and adds them to those found before.
 
     `corpus_dataset` has name, split, text_column and max_docs, or context_column for passages that lie with their
-    questions, as in HotpotQA. `index` is `bm25`, `faiss` (the inner product of TF-IDF vectors), or `milvus`: the same
-    in the server at `server.api_base`.
+    questions, as in HotpotQA. `index` is `bm25`, or `faiss`: the inner product of TF-IDF vectors.
     """
 
     index: ClassVar[str] = "bm25"
@@ -186,7 +116,10 @@ class Retriever(Stage):
         if not self._texts:
             raise ValueError("the corpus has no text")
         self._most = min(int(self.extra_config.get("top_k", 3)), len(self._texts))
-        self._index = index_of(self.extra_config, self.index)
+        kind = self.extra_config.get("index", self.index)
+        if kind not in INDEXES:
+            raise ValueError(f"the index '{kind}' is none of {', '.join(INDEXES)}")
+        self._index = INDEXES[kind]()
         self._index.add(self._texts)
 
     def run(self, query: Query) -> dict[int, Query]:
@@ -213,7 +146,7 @@ class Ingest(Stage):
 
     def prepare(self) -> None:
         self._lock = Lock()
-        self._index = index_of(self.extra_config, "faiss")
+        self._index = INDEXES[self.extra_config.get("index", "faiss")]()
 
     def run(self, query: Query) -> dict[int, Query]:
         texts = [query.data] if isinstance(query.data, str) else list(query.data)

@@ -6,7 +6,6 @@ from seamark.analysis.checks.checked_trial import CheckedTrial, check
 from seamark.analysis.metrics.processors import OTHERS_BURST, Processors
 from seamark.model.plurals import in_percent
 from seamark.model.results.load_record import ConnectionFigures
-from seamark.model.results.replicas import pool_of
 from seamark.model.results.trial_metrics import Severity, VerdictReason
 
 FULL = 0.9
@@ -101,15 +100,9 @@ def replica_idle(view: CheckedTrial) -> str | None:
     found = view.metrics.replicas.by_replica
     if uncounted := [name for name, replica in found.items() if replica.requests is None]:
         return f"of {len(found)} replicas, {', '.join(uncounted)} did not serve its counters, or began them anew"
-    idle: dict[str, float | None] = {}
-    for pool in {pool_of(name) for name in found}:
-        own = {name: replica for name, replica in found.items() if pool_of(name) == pool}
-        even = sum(replica.requests or 0.0 for replica in own.values()) / len(own)
-        if even >= EVEN_SHARE:
-            idle |= {
-                name: replica.share for name, replica in own.items() if (replica.requests or 0) < IDLE_REPLICA * even
-            }
-    if not idle:
+    even = sum(replica.requests or 0.0 for replica in found.values()) / len(found)
+    idle = {name: replica.share for name, replica in found.items() if (replica.requests or 0.0) < IDLE_REPLICA * even}
+    if even < EVEN_SHARE or not idle:
         return None
     named = ", ".join(f"{name} {in_percent(share or 0.0)}" for name, share in idle.items())
     return f"of {len(found)} replicas, {named} of the requests"

@@ -28,7 +28,6 @@ from seamark.model.results.comparison import (
 )
 from seamark.model.scenario import Comparing, why_no_p
 from seamark.model.service import Quality
-from seamark.stats.bootstrap import ratio_of_medians
 from seamark.stats.compare import (
     ALPHA,
     Comparison,
@@ -143,10 +142,6 @@ def compared(question: Question, seen: Mapping[str, Sequence[Observation]]) -> C
             records.append(record)
         else:
             records.append(test.record)
-        if question.comparing.bootstrap and test.units is not None and not test.record.exact:
-            interval = ratio_of_medians(upper(test.units.base), upper(test.units.new))
-            narrow = all(ends.is_narrow for ends in (*test.units.base.values(), *test.units.new.values()))
-            records[-1] = replace(records[-1], bootstrap=_effect(interval) if narrow else None)
     if not question.declared:
         records = [_undeclared(record, size, alpha) for record in records]
         size = size if any(record.p is not None for record in records) else 0

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from seamark.stats import censored, histogram
 from seamark.stats.histogram import Histogram
-from seamark.stats.quantiles import Ranks, interval_ranks, ranks_of, samples_needed
+from seamark.stats.quantiles import ranks_of, samples_needed
 from seamark.stats.range import Range
 
 Times = NDArray[np.int64]
@@ -70,13 +70,8 @@ class TimeDistribution:
     def quantile(self, probability: float) -> Range | None:
         """Return both ends of a quantile in ns, None with too few samples even for its order-statistic interval."""
         ranks = ranks_of(probability, self.count)
-        return None if ranks is None else self._at(ranks)
-
-    def interval(self, probability: float) -> Range | None:
-        """Return the order-statistic interval of a quantile in ns, None where the quantile is withheld too."""
-        return self._at(interval_ranks(probability, self.count)) if ranks_of(probability, self.count) else None
-
-    def _at(self, ranks: Ranks) -> Range:
+        if ranks is None:
+            return None
         if self._known.pieces is None or self._bounds.pieces is None:
             return censored.quantile(self.histogram, self.bounds, ranks)
         return censored.exact_quantile(self._known.whole(), self._bounds.whole(), ranks)

@@ -1,6 +1,5 @@
 """Derives the metrics of one trial from its load record, samples and telemetry. Writes no file."""
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, TypeVar
@@ -23,15 +22,7 @@ from seamark.model.plurals import plural
 from seamark.model.results.answers import AnswersRecord
 from seamark.model.results.calibration import WireCeiling
 from seamark.model.results.load_record import LoadRecord
-from seamark.model.results.replicas import (
-    ANSWERS,
-    PREFIX_HITS,
-    PREFIX_QUERIES,
-    REQUESTS,
-    ReplicaFigures,
-    Replicas,
-    pool_of,
-)
+from seamark.model.results.replicas import ANSWERS, PREFIX_HITS, PREFIX_QUERIES, REQUESTS, ReplicaFigures, Replicas
 from seamark.model.results.schedule_metrics import ScheduleMetrics
 from seamark.model.results.times import (
     BoundedDistribution,
@@ -268,7 +259,6 @@ def _with_figures(metrics: TrialMetrics, trial: Trial, load: LoadRecord, inputs:
         }
         if len(counts.by_kind) > 1
         else None,
-        whole_run=inputs.whole_run,
         stages=inputs.stages,
         replicas=replica_figures(inputs.telemetry),
         telemetry={f"{source}.{name}": series.record for (source, name), series in sorted(inputs.telemetry.items())},
@@ -361,22 +351,18 @@ def replica_figures(telemetry: Mapping[Key, SeriesSummary]) -> Replicas | None:
     requests = {name: grew[name, REQUESTS] for name in names if (name, REQUESTS) in grew}
     spans = [telemetry[name, REQUESTS].span_s or 0.0 for name in requests]
     whole = len(requests) == len(names) and min(spans) >= SAME_SPAN * max(spans)
-    total: dict[str, float] = defaultdict(float)
-    for name, count in requests.items() if whole else ():
-        total[pool_of(name)] += count
-    size = Counter(map(pool_of, names))
-    uneven = [count * size[pool] / total[pool] for name, count in requests.items() if total[pool := pool_of(name)]]
+    total = sum(requests.values()) if whole else 0.0
     return Replicas(
         by_replica={
             name: ReplicaFigures(
                 requests=requests.get(name),
-                share=requests[name] / total[pool_of(name)] if total[pool_of(name)] else None,
+                share=requests[name] / total if total else None,
                 prefix_hit_ratio=_ratio(grew, [name]),
             )
             for name in names
         },
         counted_s=min(spans, default=None),
-        imbalance=max(uneven, default=None),
+        imbalance=max(requests.values()) * len(names) / total if total else None,
         prefix_hit_ratio=_ratio(grew, names) if whole else None,
     )
 
@@ -387,5 +373,5 @@ def _ratio(grew: Mapping[Key, float], names: Sequence[str]) -> float | None:
 
 
 def _number(name: str) -> tuple[str, int]:
-    pool = pool_of(name)
-    return pool, int(name[len(pool) + 1 :] or 0)
+    whole, _, number = name.rpartition("-")
+    return (whole, int(number)) if number.isdigit() else (name, 0)

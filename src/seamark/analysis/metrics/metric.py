@@ -10,7 +10,7 @@ from seamark.analysis.metrics.window import Window
 from seamark.analysis.metrics.window_counts import WindowCounts
 from seamark.model.dotted import mark_of, resolved
 from seamark.model.results.stages import Stages
-from seamark.model.results.trial_metrics import EnergyFigures, OwnMetric, PartFigures, SteadyVerdict, WarmupCut
+from seamark.model.results.trial_metrics import EnergyFigures, OwnMetric, SteadyVerdict, WarmupCut
 from seamark.model.trial import Trial
 
 
@@ -30,7 +30,6 @@ class MetricInputs:
     energy: EnergyFigures = field(default_factory=EnergyFigures)
     energy_reason: str | None = None
     stages: Stages | None = None
-    whole_run: PartFigures | None = None
 
 
 Better = Literal["higher", "lower", "neither"]

@@ -143,7 +143,6 @@ def metric_inputs(
         energy=EnergyFigures() if isinstance(energy, str) else energy,
         energy_reason=energy if isinstance(energy, str) else None,
         stages=read_stages(folder.events, samples, window, counted.response),
-        whole_run=None if load.window_s is None else figures_of(count_window(samples, window_of_arrivals(samples))),
     )
 
 

@@ -28,7 +28,6 @@ DESCRIPTIONS: Mapping[str, str] = {
     "steady_state.advised_warmup_s": "a warm-up that covers the start-up",
     "steady_state.outages": "times in which nothing was answered well, or more failed than was answered",
     "steady_state.part": "figures of the steady part, beside those of the window",
-    "whole_run": "figures of a party over all its requests, from the first that was due to the last reply",
     "over_saturated_at_s": "when the load was ended since the server fell behind for good, from the start of load",
     "search": "the search that found this trial's load; null where its load was given",
     "energy_reason": "why nothing is known of energy",

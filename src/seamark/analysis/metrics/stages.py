@@ -25,8 +25,6 @@ EVENTS_OF_A_PASS = 400_000
 """Events in memory at a time, about: each pass reads those of a range of requests."""
 TIMED = (EventKind.WAIT, EventKind.RUN, EventKind.BLOCKED, EventKind.PREPARE)
 """Kinds whose time is that of the request in the stage."""
-WHOLE = 1_000_000_000
-"""A ratio of 1 in a distribution of whole numbers."""
 EXAMPLES = {"p50": 0.5, "p99": 0.99}
 """Requests that the report draws: those whose response times are nearest to these quantiles."""
 MOST_BARS = 120
@@ -94,8 +92,6 @@ def _figures(
     quantiles = {name: response.quantile(probability) for name, probability in EXAMPLES.items()}
     wanted_ns = {name: quantile.low for name, quantile in quantiles.items() if quantile is not None}
     nearest: dict[str, tuple[float, TracedRequest]] = {}
-    hidden = TimeDistribution()
-    untimed = [number for number, name in enumerate(names) if name.endswith(UNTIMED)]
     traced = latency_ns = 0
     for low, high in _ranges(file):
         events, requests = _events(file, low, high), _requests(samples, window, low, high)
@@ -107,10 +103,8 @@ def _figures(
         seen = np.unique(place)
         traced += len(seen)
         latency_ns += int((requests.last[seen] - requests.due[seen]).sum())
-        hidden_ns = _add_times(stages, events, place, requests, untimed)[seen]
+        _add_times(stages, events, place, requests)
         times_ns = requests.last[seen] - requests.due[seen]
-        if untimed:
-            hidden.add((WHOLE * (hidden_ns / np.maximum(times_ns, 1))).astype(np.int64))
         for name, wanted in wanted_ns.items() if len(seen) else ():
             best = int(np.argmin(np.abs(times_ns - wanted)))
             off_ns = abs(int(times_ns[best]) - wanted)
@@ -121,13 +115,13 @@ def _figures(
                     _traced(name, of_request, int(requests.due[seen[best]]), int(times_ns[best]), names),
                 )
     critical = sum(stage.critical_ns for stage in stages.values())
-    middle, interval = hidden.quantile(0.5), hidden.interval(0.5)
+    untimed = [number for number, name in enumerate(names) if name.endswith(UNTIMED)]
+    hidden = sum(stages[number].critical_ns for number in untimed)
     return Stages(
         events=file.metadata.num_rows,
         requests=traced,
         outside_ratio=1 - critical / latency_ns if latency_ns else None,
-        hidden_ratio=middle.low / WHOLE if middle else None,
-        hidden_interval=(interval.low / WHOLE, interval.high / WHOLE) if interval and interval.high else None,
+        hidden_ratio=hidden / latency_ns if latency_ns and untimed else None,
         by_stage={
             _name(names, number): _stage(stage, latency_ns, window)
             for number, stage in sorted(stages.items())
@@ -223,11 +217,8 @@ def _add_busy(stages: dict[int, _Stage], events: Events, window: Window) -> None
         stage.tracks.update(np.unique(runs.track).tolist())
 
 
-def _add_times(
-    stages: dict[int, _Stage], events: Events, place: Times, requests: _Requests, untimed: Sequence[int]
-) -> NDArray[np.float64]:
-    """Add the times of requests in each stage: `place` has the request of each event. Return how long, in ns, each
-    request had one of the stages `untimed` on its critical path."""
+def _add_times(stages: dict[int, _Stage], events: Events, place: Times, requests: _Requests) -> None:
+    """Add the times of requests in each stage: `place` has the request of each event."""
     for number in np.unique(events.stage).tolist():
         stage = stages.setdefault(number, _Stage())
         blocked, first = (
@@ -245,8 +236,6 @@ def _add_times(
         stage.wait.add(spent[what == EventKind.WAIT])
         stage.total_ns += int(spent.sum())
         stage.critical_ns += int(critical[mask].sum())
-    weights = np.where(np.isin(events.stage, untimed), critical, 0)
-    return np.asarray(np.bincount(place, weights, len(requests.query)), dtype=np.float64)
 
 
 def _traced(name: str, events: Events, due_ns: int, response_ns: int, names: Sequence[str]) -> TracedRequest:

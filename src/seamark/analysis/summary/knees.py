@@ -3,14 +3,13 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median, median_high, median_low
 from typing import TypeGuard
 
-from seamark.analysis.summary.treatments import spread, unit_of
+from seamark.analysis.summary.treatments import spread
 from seamark.analysis.trial_view import TrialView, of_figures
 from seamark.model.results.summary import Knee, SearchSummary
-from seamark.model.results.trial_metrics import TrialMetrics
 from seamark.model.service import Value
 from seamark.stats.knee import LEAST, full_from
 from seamark.stats.knee import knee as greatest_power
@@ -22,52 +21,28 @@ RATE, USERS = "rate_rps", "concurrency"
 class Point:
     """One treatment of a sweep. `sweeps` is the setting of its load; `seen` maps a repetition to its requests/s, its
     mean response time in ms and whether it was saturated; with `conditional`, requests without a reply are missing
-    from a mean. `capacity` maps a repetition to its throughput in `unit` where the load did not limit it: that of a
-    closed loop, of a saturated one, and the load that a search found. `doubts` are codes of SUSPECT trials."""
+    from a mean."""
 
     workload: str
     factors: Mapping[str, Value]
     sweeps: str
     seen: Mapping[int, tuple[float, float, bool]]
     conditional: bool = False
-    capacity: Mapping[int, float] = field(default_factory=dict)
-    unit: str | None = None
-    doubts: frozenset[str] = frozenset()
 
 
 def point_of(workload: str, factors: Mapping[str, Value], views: Sequence[TrialView]) -> Point:
     """Return the point of a treatment's trials whose figures are summed up. An open loop is swept by its rate, a
     closed one by its users."""
-    seen, capacity = {}, {}
+    seen = {}
     conditional = False
-    closed = views[0].trial.load.closed
-    summed = of_figures(views)
-    unit = unit_of([view.good for view in summed if view.good])
-    for view in summed:
+    for view in of_figures(views):
         metrics = view.good
         if metrics and metrics.requests_per_s and metrics.latency_ms.mean:
             figures = metrics.requests_per_s, metrics.latency_ms.mean, bool(metrics.saturated)
             seen[view.trial.repetition] = figures
             conditional |= metrics.latency_ms.is_conditional
-        if metrics and (rate := _capacity(metrics, unit, closed)):
-            capacity[view.trial.repetition] = rate
-    return Point(
-        workload=workload,
-        factors=factors,
-        sweeps=USERS if closed else RATE,
-        seen=seen,
-        conditional=conditional,
-        capacity=capacity,
-        unit=unit,
-        doubts=frozenset(reason.code for view in summed for reason in view.reasons if reason.severity == "suspect"),
-    )
-
-
-def _capacity(metrics: TrialMetrics, unit: str | None, closed: bool) -> float | None:
-    """Return the throughput of a trial whose server limited it, None for one that had what it was offered."""
-    if metrics.search is not None:
-        return metrics.search.found if metrics.search.setting == RATE else None
-    return metrics.throughput.value if metrics.throughput.unit == unit and (closed or metrics.saturated) else None
+    sweeps = USERS if views[0].trial.load.closed else RATE
+    return Point(workload=workload, factors=factors, sweeps=sweeps, seen=seen, conditional=conditional)
 
 
 def knees(points: Sequence[Point]) -> tuple[Knee, ...]:
@@ -83,7 +58,7 @@ def knees(points: Sequence[Point]) -> tuple[Knee, ...]:
 def _place(found: Knee) -> tuple[str, str, list[tuple[bool, float, str]]]:
     """Sort key of a knee: by workload, then by fixed settings, numbers by size."""
     fixed = [
-        (False, float(value), str(value)) if is_number(value) else (True, 0.0, str(value))
+        (False, float(value), str(value)) if _is_number(value) else (True, 0.0, str(value))
         for value in found.fixed.values()
     ]
     return found.workload, found.factor, fixed
@@ -93,7 +68,7 @@ def _sweeps(points: Sequence[Point]) -> Iterator[tuple[str, Mapping[str, Value],
     """Yield factor, fixed settings, and the measured points in the order of their levels."""
     groups: dict[tuple[str, str, tuple[tuple[str, Value], ...]], list[Point]] = {}
     for point in points:
-        if point.seen and is_number(point.factors.get(point.sweeps)):
+        if point.seen and _is_number(point.factors.get(point.sweeps)):
             fixed = tuple((name, value) for name, value in sorted(point.factors.items()) if name != point.sweeps)
             groups.setdefault((point.workload, point.sweeps, fixed), []).append(point)
     for (_, factor, fixed), group in groups.items():
@@ -138,7 +113,7 @@ def _saturated(factor: str, points: Sequence[Point], rates: Sequence[float]) -> 
     ]
 
 
-def is_number(value: Value) -> TypeGuard[float]:
+def _is_number(value: Value) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

@@ -14,7 +14,6 @@ from seamark.analysis.metrics.distribution import QUANTILES, STATISTICS, TimeDis
 from seamark.analysis.metrics.table import TIMES, VERSION, error_ranges
 from seamark.analysis.summary.knees import found_by_search, knees, point_of
 from seamark.analysis.summary.repetitions import add_nodes, compared
-from seamark.analysis.summary.scalings import scalings
 from seamark.analysis.summary.servers import ComparedServers
 from seamark.analysis.summary.treatments import known, medians, spread, spread_of, telemetry, unit_of
 from seamark.analysis.trial_view import KnownAndBounds, TrialView, of_figures
@@ -90,7 +89,6 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
     for row in rows:
         members.setdefault(row.workload, []).extend(row.trials)
     comparisons = comparisons_of_summary(plan, seen)
-    swept = [point for point in points if not servers.several(members[point.workload])]
     successions = () if comparisons is None else comparisons.carry_over
     carried = {treatment: told.reason for told in successions for treatment in told.treatments if told.reason}
     return Summary(
@@ -111,8 +109,7 @@ def summarise(plan: Plan, folder: ScenarioFolder) -> Summary:
         ),
         compare=plan.compare,
         comparisons=comparisons,
-        knees=knees(swept),
-        scalings=scalings(swept),
+        knees=knees([point for point in points if not servers.several(members[point.workload])]),
     )
 
 

@@ -5,9 +5,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from seamark.drivers.harness.tool import NATIVE, PROMPTS, NativeRequest, Tool
+from seamark.drivers.harness.tool import NATIVE, NativeRequest, Tool
+from seamark.drivers.openai.requests import Asks
 
 FORMATS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
+PROMPTS = "prompts.jsonl"
 STATES = {"successful": None, "errored": "", "incomplete": "cancelled"}
 """Groups of requests in its results, each with what is said of one without an error of its own."""
 
@@ -25,7 +27,7 @@ class GuideLlm(Tool):
         """Return the command line, after writing the prompts."""
         settings, load = self.settings, self.load
         endpoint = str(settings.get("endpoint") or "completions")
-        self.write_prompts(work, seed, prompt="prompt", tokens="output_tokens_count")
+        self._write_prompts(work / PROMPTS, endpoint, seed)
         backend: dict[str, Any] = {"kind": "openai_http", "target": self.url, "model": self.model}
         backend |= {"request_format": FORMATS[endpoint], "timeout": load.timeout_s}
         if (temperature := settings.get("temperature", 0.0)) is not None:
@@ -68,3 +70,14 @@ class GuideLlm(Tool):
                     )
                 )
         return found
+
+    def _write_prompts(self, path: Path, endpoint: str, seed: int) -> None:
+        """Write a line for each request, by the settings of Seamark's own prompts. Raises UserError for lengths that
+        no prompt can have."""
+        asks = Asks({**self.settings, "prompt_form": "text"}, endpoint, 1)
+        drawn = asks.drawn(min(self.count, asks.count), seed)
+        with path.open("w", encoding="utf-8") as file:
+            for number in range(self.count):
+                ask = drawn[number % len(drawn)]
+                row = {"prompt": ask.prompts[0], "output_tokens_count": ask.gen_tokens}
+                file.write(json.dumps(row) + "\n")

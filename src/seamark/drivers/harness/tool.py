@@ -20,7 +20,6 @@ from seamark.config.secrets import resolve
 from seamark.drivers.command import STDERR, WORK, Command, end_of, last_lines
 from seamark.drivers.openai.models import TINY
 from seamark.drivers.openai.prompts import WORDS
-from seamark.drivers.openai.requests import Asks
 from seamark.errors import UserError
 from seamark.load.driver import Target, TaskFailure, TaskRecorder
 from seamark.load.engine.http import in_url
@@ -32,8 +31,6 @@ from seamark.platform.process_tree import become_subreaper, kill_below
 
 NATIVE, CALL = "native.json", "call.json"
 """Kept files of a tool: its own results, and how it was called."""
-PROMPTS = "prompts.jsonl"
-"""Prompts that Seamark draws, for a tool that reads them from a file."""
 READINGS = 20
 """Of the tool's clock and ours."""
 UNKNOWN = "<unk>"
@@ -77,8 +74,6 @@ class Tool(Command):
     """As in the setting `harness`."""
     keeps: ClassVar[Sequence[str]] = (NATIVE,)
     """Patterns of the files that are kept with the results."""
-    variables: ClassVar[Mapping[str, str]] = {}
-    """Variables of this tool alone; `{work}` is the folder in which it runs."""
 
     def __init__(self, target: Target) -> None:
         settings = {key: value for key, value in target.settings.items() if key not in (ROOT, "limit_s")}
@@ -97,11 +92,6 @@ class Tool(Command):
         """Return the command line, which is to leave NATIVE in the folder `work`, where it runs; write the files
         there that it reads. `seed` is below LONGEST_SEED."""
 
-    def read(self, work: Path) -> Any:
-        """Return its results in the folder `work`, None where it left none. Raises ValueError for another form."""
-        path = work / NATIVE
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-
     def requests(self, native: Any) -> list[NativeRequest]:
         """Return the requests of its results, in any order. Raises LookupError, TypeError or ValueError for those of
         another form."""
@@ -109,7 +99,7 @@ class Tool(Command):
 
     def convert(self, work: Path, recorder: TaskRecorder) -> int:
         """Record the requests of its results in the folder `work`; return their number."""
-        found = self._found(work)
+        found = self._found(work / NATIVE)
         if found:
             record(found, recorder, self.load, begun_s=started_s(self.now_s, recorder.now_ns))
         return len(found)
@@ -168,20 +158,11 @@ class Tool(Command):
         path = Path(str(model)).expanduser()
         return str(path.absolute()) if path.is_dir() else str(model)
 
-    def write_prompts(self, work: Path, seed: int, *, prompt: str, tokens: str) -> None:
-        """Write PROMPTS into `work`, a line for each request: its text under the name `prompt`, its tokens under
-        `tokens`, by the settings of Seamark's own prompts. Raises UserError for lengths that no prompt can have."""
-        asks = Asks({**self.settings, "prompt_form": "text"}, str(self.settings.get("endpoint") or "completions"), 1)
-        drawn = asks.drawn(min(self.count, asks.count), seed)
-        with (work / PROMPTS).open("w", encoding="utf-8") as file:
-            for number in range(self.count):
-                ask = drawn[number % len(drawn)]
-                file.write(json.dumps({prompt: ask.prompts[0], tokens: ask.gen_tokens}) + "\n")
-
-    def _found(self, work: Path) -> list[NativeRequest]:
+    def _found(self, native: Path) -> list[NativeRequest]:
+        if not native.exists():
+            return []
         try:
-            native = self.read(work)
-            return [] if native is None else self.requests(native)
+            return self.requests(json.loads(native.read_text(encoding="utf-8")))
         except (LookupError, TypeError, ValueError) as error:
             why = f"the results of {self.name} have another form: {type(error).__name__}: {error}"
             raise TaskFailure("wrong_record", why) from None
@@ -192,7 +173,7 @@ class Tool(Command):
         own = {**OFFLINE, **direct, "HF_DATASETS_CACHE": str(self._target.data / "datasets")}
         if name := self.settings.get("api_key_env"):
             own["OPENAI_API_KEY"] = resolve(f"env:{name}")
-        return {name: _escaped(text) for name, text in own.items()} | dict(self.variables)
+        return {name: _escaped(text) for name, text in own.items()}
 
 
 def _escaped(text: str) -> str:
@@ -273,7 +254,7 @@ def _ns(time_s: float) -> int:
 _PHRASES = {status.phrase: status.value for status in HTTPStatus if status >= HTTPStatus.BAD_REQUEST}
 _STATUS = re.compile(r"error '([45]\d\d)\b")
 _SIGNS: tuple[tuple[re.Pattern[str], Failure], ...] = (
-    (re.compile("Never received a valid chunk|InvalidInferenceResult"), Failure.EMPTY_REPLY),
+    (re.compile("Never received a valid chunk"), Failure.EMPTY_REPLY),
     (re.compile("[Cc]ancel"), Failure.CANCELLED),
     (re.compile("Timeout|[Tt]imed out"), Failure.TIMEOUT),
     (re.compile("ConnectError|ConnectorError|ConnectionRefused"), Failure.CONNECT),

@@ -155,8 +155,7 @@ class Compared:
     is new / base, `shift` new - base in the metric's `unit`, both at the attained `confidence`. `p` is two-sided,
     `p_adjusted` by Holm's method over the family. Without `in_family` there is neither p nor verdict. `reason` says
     why a verdict is inconclusive, `remedy` what to do, `note` what stands beside a verdict. Values that are `exact`,
-    one deterministic computation a side, have neither p nor interval. `bootstrap` is the ratio of the medians with a
-    bootstrap interval, where the scenario asks for it; not of ranges.
+    one deterministic computation a side, have neither p nor interval.
     """
 
     workload: str
@@ -173,7 +172,6 @@ class Compared:
     ratio: Effect | None = None
     shift: Effect | None = None
     confidence: Number = None
-    bootstrap: Effect | None = field(default=None, metadata=OPTIONAL)
     p: Number = None
     p_adjusted: Number = None
     answers: ComparedAnswers | None = field(default=None, metadata=OPTIONAL)

@@ -13,15 +13,9 @@ ANSWERS = "replica_answers"
 """Series of telemetry of every replica: 1 where it served its counters, else 0."""
 
 
-def pool_of(replica: str) -> str:
-    """Return the pool of a replica, the part of which it is a copy: `decode` of decode-2."""
-    pool, _, number = replica.rpartition("-")
-    return pool if number.isdigit() else replica
-
-
 @dataclass(frozen=True, kw_only=True)
 class ReplicaFigures:
-    """One replica: `requests` that it ended, their `share` of those of its pool, and the share of prompt tokens
+    """One replica: `requests` that it ended, their `share` of those of all replicas, and the share of prompt tokens
     that its prefix cache had. By its own counters; None where it did not serve them, or began them anew."""
 
     requests: Number = None
@@ -32,8 +26,8 @@ class ReplicaFigures:
 @dataclass(frozen=True, kw_only=True)
 class Replicas:
     """The replicas of a server in `counted_s` seconds of the measured window: those between the first and the last
-    look at their counters. `imbalance` is the most requests of one over the mean of its pool, 1 where all have as
-    many; `prefix_hit_ratio` is that of all together. Without the counters of one replica there are no shares."""
+    look at their counters. `imbalance` is the most requests of one over the mean, 1 where all have as many;
+    `prefix_hit_ratio` is that of all together. Without the counters of one replica there are no shares."""
 
     by_replica: Mapping[str, ReplicaFigures]
     counted_s: Number = None

@@ -63,14 +63,12 @@ class TracedRequest:
 class Stages:
     """Figures of a trial's stages, of the `requests` with a good reply that have events. `outside_ratio`: the part of
     their response times in which no stage was on the critical path. `hidden_ratio`: the part in which a stage that is
-    UNTIMED was, as the median of the requests, with its interval (95 %); None where all are timed, or with less than
-    20 requests. `without_events`: stages that record none, so no path has them."""
+    UNTIMED was; None where all are timed. `without_events`: stages that record none, so no path has them."""
 
     events: int
     requests: int
     outside_ratio: Number = None
     hidden_ratio: Number = None
-    hidden_interval: tuple[Number, Number] | None = None
     by_stage: Mapping[str, StageFigures] = field(default_factory=dict)
     without_events: tuple[str, ...] = ()
     examples: tuple[TracedRequest, ...] = ()

@@ -1,4 +1,4 @@
-"""summary.json: the treatments of a scenario, each over its good trials; failed trials, servers, knees, scaling."""
+"""summary.json: the treatments of a scenario, each over its good trials, its failed trials, servers and knees."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,6 @@ from seamark.model.results.trial_metrics import PercentileMethod, Verdict, Verdi
 from seamark.model.results.values import OPTIONAL, Number, Setting, Word
 from seamark.model.scenario import Comparing
 from seamark.stats.range import Range
-from seamark.stats.scaling_law import Estimate, Fit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,27 +273,6 @@ class Knee:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaling:
-    """Speed-up over the first level, efficiency and laws of a sweep by GPUs, nodes or users, over whole `blocks`.
-
-    `throughput` are geometric means in `unit`; `refused` says why there is none, `doubts` has codes of SUSPECT ones.
-    """
-
-    workload: str
-    factor: str
-    fixed: Mapping[str, Setting] = field(default_factory=dict)
-    levels: tuple[Setting, ...]
-    blocks: int = 0
-    unit: Word = None
-    throughput: tuple[float, ...] = ()
-    speedup: tuple[Estimate, ...] = ()
-    efficiency: tuple[Estimate, ...] = ()
-    fits: tuple[Fit, ...] = ()
-    doubts: tuple[str, ...] = ()
-    refused: Word = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Summary:
     """summary.json. `servers` is None in results of versions that did not record them, `compare` is what the scenario
     declared, and `comparisons` is None without two treatments to compare."""
@@ -313,6 +291,5 @@ class Summary:
     servers: tuple[ServerSummary, ...] | None = None
     treatments: tuple[SummaryRow, ...]
     knees: tuple[Knee, ...] = ()
-    scalings: tuple[Scaling, ...] = field(default=(), metadata=OPTIONAL)
     compare: Comparing | None = field(default=None, metadata=OPTIONAL)
     comparisons: Comparisons | None = field(default=None, metadata=OPTIONAL)

@@ -325,7 +325,6 @@ class TrialMetrics(HasOrigin):
     percentiles: PercentileMethod = PercentileMethod()
     energy_reason: Word = None
     by_kind: Mapping[str, KindFigures] | None = None
-    whole_run: PartFigures | None = field(default=None, metadata=OPTIONAL)
     stages: Stages | None = field(default=None, metadata=OPTIONAL)
     replicas: Replicas | None = field(default=None, metadata=OPTIONAL)
     schedule: ScheduleMetrics | None = field(default=None, metadata=OPTIONAL)

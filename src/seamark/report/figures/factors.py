@@ -30,7 +30,7 @@ from seamark.report.figures.canvas import (
 from seamark.report.numbers import ARROW_NOTE, level, unit_of, unit_words
 from seamark.report.ordering import levels_of, numeric
 from seamark.report.page.content import Block, Picture
-from seamark.report.page.search import knee_blocks, scaling_blocks
+from seamark.report.page.search import knee_blocks
 from seamark.report.source import Results, ShownWorkload
 
 PREFERRED = ("concurrency", "rate_rps", "clients", "threads", "batch", "batch_size", "gpus", "nodes")
@@ -79,8 +79,6 @@ def factor_blocks(workload: ShownWorkload) -> list[Block]:
         knees = [knee for knee in results.summary.knees if (knee.workload, knee.factor) == (workload.name, x)]
         blocks += _pictures(grid_for(levels, x), workload, frame, note, knees)
         blocks += knee_blocks(knees)
-        swept = results.summary.scalings
-        blocks += scaling_blocks([one for one in swept if (one.workload, one.factor) == (workload.name, x)])
     return blocks
 
 

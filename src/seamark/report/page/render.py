@@ -47,7 +47,6 @@ from seamark.report.page.sections import (
     where,
 )
 from seamark.report.page.stages import first_bottlenecks, stages_blocks, stages_of
-from seamark.report.page.whole_run import whole_run_blocks
 from seamark.report.source import Results, read_results, slug
 from seamark.report.tables.resources import resources_section
 from seamark.report.tables.summary import summary_section, trials_section
@@ -170,8 +169,6 @@ def _drawn(results: Results, say: Callable[[str], object]) -> Mapping[PagePart |
         draws += [draw for part in parts for draw in part.last_blocks]
         if any(stages_of(results, treatment) for treatment in workload.treatments):
             draws.append(stages_blocks)
-        if any(view.trial.party for view in results.trials_of(workload.treatments[0])):
-            draws.append(whole_run_blocks)
         if any(kind(results, row) for row in workload.treatments for kind in (replicas_of, gateways_of)):
             draws.append(replica_blocks)
         tasks += [(workload.stem, partial(draw, workload)) for draw in draws]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from seamark.model.results.gateway_ceiling import GatewayCeiling
-from seamark.model.results.replicas import ReplicaFigures, Replicas, pool_of
+from seamark.model.results.replicas import Replicas
 from seamark.model.results.summary import SummaryRow
 from seamark.report.numbers import number, percent
 from seamark.report.page.content import Content, Table, column, figures
@@ -31,13 +31,13 @@ def replica_blocks(workload: ShownWorkload) -> list[Table]:
     rows: list[tuple[SummaryRow, str, Content, Content, Content, float | None]] = []
     for treatment in workload.treatments:
         found = replicas_of(workload.results, treatment)
-        pools = list(dict.fromkeys(pool_of(name) for one in found for name in one.by_replica))
-        for pool in pools:
-            for rank, own in enumerate(_ranked(found, pool), 1):
-                requests, share, hits = (
-                    median_of([getattr(replica, name) for replica in own]) for name in ("requests", "share", HITS)
-                )
-                rows.append((treatment, f"{pool} {rank}" if pools[1:] else f"{rank}", requests, share, "", hits))
+        ranked = [sorted(one.by_replica.values(), key=lambda replica: -(replica.requests or 0.0)) for one in found]
+        for rank in range(max(map(len, ranked), default=0)):
+            own = [replicas[rank] for replicas in ranked if rank < len(replicas)]
+            requests, share, hits = (
+                median_of([getattr(replica, name) for replica in own]) for name in ("requests", "share", HITS)
+            )
+            rows.append((treatment, f"{rank + 1}", requests, share, "", hits))
         if found:
             uneven, hits = (median_of([getattr(one, name) for one in found]) for name in ("imbalance", HITS))
             rows.append((treatment, "all", "", "", uneven, hits))
@@ -55,13 +55,6 @@ def replica_blocks(workload: ShownWorkload) -> list[Table]:
         title = "prompt tokens that the prefix cache had"
         columns.append(figures("prefix hits", hit, "%", title, why=NOT_COUNTED, shown=percent))
     return [*gateways, Table(columns=tuple(columns), caption=f"{workload.name}: replicas", footnotes=(NOTE,))]
-
-
-def _ranked(found: Sequence[Replicas], pool: str) -> list[list[ReplicaFigures]]:
-    """Return the most used replicas of a pool in all trials, the second ones, and so on."""
-    own = [[one.by_replica[name] for name in one.by_replica if pool_of(name) == pool] for one in found]
-    ranked = [sorted(replicas, key=lambda replica: -(replica.requests or 0.0)) for replicas in own]
-    return [[replicas[rank] for replicas in ranked if rank < len(replicas)] for rank in range(max(map(len, ranked)))]
 
 
 def _gateway_table(workload: ShownWorkload) -> list[Table]:

@@ -1,4 +1,4 @@
-"""Blocks of searches (the probes drawn, what each found, every probe), knees of load sweeps, and scaling."""
+"""Blocks of searches (the probes drawn, what each found, every probe) and of the knees of load sweeps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from seamark.analysis.trial_view import TrialView
 from seamark.model.plurals import LONGEST_MS, counted
 from seamark.model.results.search_record import ProbeResult, SearchRecord
-from seamark.model.results.summary import Knee, Scaling, SearchSummary, SummaryRow
+from seamark.model.results.summary import Knee, SearchSummary, SummaryRow
 from seamark.model.results.trial_metrics import ObjectiveResult
 from seamark.model.scenario import Slo
 from seamark.model.service import Value
@@ -23,14 +23,11 @@ from seamark.report.numbers import (
     level,
     levels_text,
     number,
-    percent,
     range_text,
     span,
-    unit_words,
 )
 from seamark.report.page.content import Block, Cell, Column, Picture, Table, Text, absent, column, figures, known
 from seamark.report.source import ShownWorkload
-from seamark.stats.scaling_law import Estimate
 from seamark.storage.documents import read_or_none
 
 MOST_ROWS = 200
@@ -219,60 +216,6 @@ def objective_of(probe: ProbeResult, slo: Slo) -> ObjectiveResult | None:
     return next((result for result in probe.slos if (result.metric, result.op) == (slo.metric, slo.op)), None)
 
 
-LAWS = {"amdahl": "Amdahl", "usl": "USL"}
-SCALING_METHOD = (
-    "Speed-up is over the first level, efficiency is speed-up over the ratio of the levels: geometric means of "
-    "ratios within repetitions that have every level. Contention is the share of work that cannot run at once, "
-    "coherency the cost of each pair, misfit the distance of the worst level from the law. In parentheses: 95 % "
-    "intervals (bootstrap over repetitions), which need 5. Amdahl's law needs 3 levels, the Universal Scalability "
-    "Law (USL) 4."
-)
-
-
-def scaling_blocks(scalings: Sequence[Scaling]) -> list[Block]:
-    """Return a table of the levels of all sweeps by a factor, one of the laws' fits, and why a sweep has none."""
-    refused = dict.fromkeys(f"No speed-up by {sweep.factor}: {sweep.refused}." for sweep in scalings if sweep.refused)
-    blocks: list[Block] = [Text(text=text, kind="note") for text in refused]
-    sweeps = [sweep for sweep in scalings if not sweep.refused]
-    if not sweeps:
-        return blocks
-    factor, of_level = sweeps[0].factor, [sweep for sweep in sweeps for _ in sweep.levels]
-    units = ", ".join(dict.fromkeys(unit_words(sweep.unit) for sweep in sweeps))
-    levels = (
-        *_fixed(of_level),
-        figures(factor, [level(value, factor) for sweep in sweeps for value in sweep.levels]),
-        figures("throughput", [rate for sweep in sweeps for rate in sweep.throughput], units),
-        figures("speed-up", [_with_ends(one) for sweep in sweeps for one in sweep.speedup]),
-        figures("efficiency", [_with_ends(one) for sweep in sweeps for one in sweep.efficiency]),
-        figures("repetitions", [str(sweep.blocks) for sweep in of_level]),
-    )
-    doubts = sorted({code for sweep in sweeps for code in sweep.doubts})
-    notes = (SCALING_METHOD, *([f"Trials are SUSPECT: {', '.join(doubts)}."] if doubts else []))
-    fits = [fit for sweep in sweeps for fit in sweep.fits]
-    blocks.append(Table(columns=levels, caption=f"Speed-up by {factor}", footnotes=() if fits else notes))
-    if fits:
-        laws = (
-            *_fixed([sweep for sweep in sweeps for _ in sweep.fits]),
-            column("law", [LAWS[fit.law] for fit in fits]),
-            figures("throughput of one", [_with_ends(fit.rate) for fit in fits], units),
-            figures("contention", [_with_ends(fit.contention) for fit in fits]),
-            figures("coherency", [_with_ends(fit.coherency) for fit in fits], why="It has no such term."),
-            figures("misfit", [percent(fit.misfit) for fit in fits], "%"),
-        )
-        blocks.append(Table(columns=laws, caption=f"Laws of scaling by {factor}", footnotes=notes))
-    return blocks
-
-
-def _fixed(sweeps: Sequence[Knee] | Sequence[Scaling]) -> list[Column]:
-    return [column(name, [level(sweep.fixed.get(name), name) for sweep in sweeps]) for name in sweeps[0].fixed]
-
-
-def _with_ends(estimate: Estimate | None) -> str | None:
-    if estimate is None or estimate.low is None:
-        return None if estimate is None else number(estimate.value)
-    return f"{number(estimate.value)} ({number(estimate.low)} to {number(estimate.high)})"
-
-
 METHOD = (
     "The knee is where throughput over mean response time (power, after Kleinrock) is greatest, on medians over "
     "repetitions: beyond it, throughput costs more than its share of waiting."
@@ -293,7 +236,7 @@ def knee_blocks(knees: Sequence[Knee]) -> list[Block]:
     agree = "In how many repetitions the knee is at the same level."
     full = [_levels(factor, sweep.saturated) or "none" for sweep in knees]
     columns = (
-        *_fixed(knees),
+        *(column(name, [level(sweep.fixed.get(name), name) for sweep in knees]) for name in knees[0].fixed),
         figures(f"knee: {factor}", knee),
         column("between", between, title="The neighbouring levels: the knee lies between them."),
         figures("requests/s", rates, why="There is no knee."),

@@ -10,7 +10,6 @@ from matplotlib.patches import Patch
 from seamark.model.plurals import counted
 from seamark.model.results.stages import StageFigures, Stages, TracedRequest
 from seamark.model.results.summary import SummaryRow
-from seamark.model.sample import UNTIMED
 from seamark.report.figures.canvas import COLOURS, INK, MUTED, drawing, picture_of, plain_numbers
 from seamark.report.figures.timelines import representative
 from seamark.report.numbers import levels_text, number, percent, unit_of, with_unit
@@ -18,7 +17,6 @@ from seamark.report.page.content import Block, Column, Content, Picture, Table, 
 from seamark.report.page.replicas import median_of
 from seamark.report.source import Results, ShownWorkload
 from seamark.report.tables.by_treatment import factor_columns
-from seamark.stats.quantiles import samples_needed
 
 NOT_KNOWN = "withheld: too few visits (p99 needs 1,000), or not known, as of a stage without events"
 NO_WAITS = "no wait for this stage was recorded"
@@ -60,21 +58,20 @@ def _hidden(workload: ShownWorkload) -> list[Text]:
     """Return how much of the response time of each treatment is that of stages outside of the timed region."""
     lines = []
     for row in workload.treatments:
-        traced = stages_of(workload.results, row)
-        shares = [stages.hidden_ratio for stages in traced if stages.hidden_ratio is not None]
-        ends = [end for stages in traced for end in stages.hidden_interval or () if end is not None]
-        name = f"{levels_text(row.factors)}: " if len(workload.treatments) > 1 else ""
+        shares = [
+            100 * stages.hidden_ratio
+            for stages in stages_of(workload.results, row)
+            if stages.hidden_ratio is not None
+        ]
         if shares:
-            span = f" ({100 * min(ends):.3g} to {100 * max(ends):.3g} %)" if ends else ""
-            lines.append(f"{name}{100 * median(shares):.3g} %{span}")
-        elif any(stage.endswith(UNTIMED) for stages in traced for stage in stages.by_stage):
-            lines.append(f"{name}- (needs {samples_needed(0.5)} queries)")
+            name = f"{levels_text(row.factors)}: " if len(workload.treatments) > 1 else ""
+            span = (
+                f" ({min(shares):.3g} to {max(shares):.3g} in {len(shares)} repetitions)" if len(shares) > 1 else ""
+            )
+            lines.append(f"{name}{median(shares):.3g} %{span}")
     if not lines:
         return []
-    text = (
-        "Outside of the timed region, on the critical path, as a share of the response time (median of queries; the "
-        "95 % intervals of all repetitions)"
-    )
+    text = "Outside of the timed region, on the critical path, as a share of the response time"
     return [Text(text=f"{text}: {'; '.join(lines[:MOST_NAMED])}.")]
 
 
